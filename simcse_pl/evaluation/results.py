@@ -11,7 +11,7 @@ from simcse_pl.results import Number, Shape
 from simcse_pl.utils.text import Neighbour
 
 Aggregation = Literal["all", "mean", "wmean"]  # how STS tasks combine their subsets (see StsScores)
-Metric = Literal["spearman", "pearson"]
+CorrelationMetric = Literal["spearman", "pearson"]
 AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1
 PROBING_TASKS = (  # in the order of Conneau et al. (2018)

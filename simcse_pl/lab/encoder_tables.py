@@ -9,7 +9,7 @@ from simcse_pl.evaluation.results import (
     PROBING_TASKS,
     TRANSFER_TASKS,
     Aggregation,
-    Metric,
+    CorrelationMetric,
     Result,
     StsScores,
     SuiteResults,
@@ -38,13 +38,15 @@ _SPECTRUM = {
 
 
 def sts_scores(
-    results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman"
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: CorrelationMetric = "spearman"
 ) -> pd.DataFrame:
     """Return STS scores x 100, one row per label and one column per task, named with its split unless it is `test`."""
     return _by_label(results, lambda r: {_column(s): getattr(getattr(s, aggregation), metric) for s in r.sts})
 
 
-def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman") -> Table | None:
+def sts_table(
+    results: Sequence[Result], aggregation: Aggregation = "all", metric: CorrelationMetric = "spearman"
+) -> Table | None:
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3; None without scores.
 
     Scores depend strongly on aggregation and metric (appendix B), so the title names them.
