@@ -123,7 +123,9 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
 
 def test_a_warning_of_the_postprocess_is_in_the_results_and_below_each_table(make_model, sentences, tmp_path):
     fit = ["postprocess=whitening", f"fit_on={sentences}", "fit_columns=[left,right]", "fit_limit=12"]
-    given = [f"encoder={make_model('bert')}", "pooling=mean", "tasks=[sts,geometry]", f"hydra.run.dir={tmp_path}/run"]
+    bundle = write_bundle(tmp_path / "downstream")
+    given = [f"encoder={make_model('bert')}", "pooling=mean", "tasks=[sts,geometry]", f"senteval_dir={bundle}"]
+    given.append(f"hydra.run.dir={tmp_path}/run")
     (warning,) = simcse_pl.evaluate([*given, *fit])["warnings"]
     assert warning.startswith("whitening: the 12 fitted embeddings")
     assert all(f"warning: {warning} (" in (tmp_path / "run" / f"{name}.md").read_text() for name in ("sts", "geometry"))

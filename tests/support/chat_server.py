@@ -38,7 +38,7 @@ class _Requests(BaseHTTPRequestHandler):
 def chat_server() -> Iterator["ChatServer"]:
     """Run a server while the context lasts."""
     with ChatServer(("127.0.0.1", 0), _Requests) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()  # seconds to its end
         yield server
         server.shutdown()
 

@@ -97,7 +97,7 @@ class Hub(ThreadingHTTPServer):
 def hub_server() -> Iterator[Hub]:
     """Run a Hub while the context lasts."""
     hub = Hub()
-    threading.Thread(target=hub.serve_forever, daemon=True).start()
+    threading.Thread(target=hub.serve_forever, args=[0.01], daemon=True).start()  # seconds to its end
     try:
         yield hub
     finally:
