@@ -360,25 +360,9 @@ class SimCSEModule(EncoderModule):
         super().on_save_checkpoint(checkpoint)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the step, and the means of its curves over devices, after the callbacks, which may add curves.
-
-        A callback may also end the training here. `self.log` would take half a millisecond of the host's time for each
-        value.
-        """
-        if not (self.step and logs_step(self.trainer, self.step)):
-            return
-        values = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
-        if curves := self.step.batch.curves:
-            local = torch.stack([torch.as_tensor(value, device=self.device) for value in curves.values()])
-            # a rank with one row has no negatives, so their similarity is nan there
-            values |= zip(curves, mean_over_ranks(local, ignore_nan=True), strict=True)
-        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
-        tensors = {name: torch.tensor(value) for name, value in numbers.items()}
-        self.trainer.callback_metrics.update(tensors)
-        self.trainer.logged_metrics.update(tensors)
-        for logger in self.loggers:
-            logger.log_metrics(numbers | {"epoch": self.current_epoch}, self.global_step - 1)  # as Lightning counts
-            logger.save()  # a killed run must not lose the points up to its checkpoint
+        """Log the step after the callbacks, which may add curves."""
+        if self.step and logs_step(self.trainer, self.step):
+            self.step.log(self.trainer)
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""
