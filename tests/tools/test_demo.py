@@ -98,14 +98,14 @@ def test_the_page_answers_and_escapes_what_it_shows(encoders):
 @pytest.mark.slow
 def test_the_page_in_a_browser(encoders, monkeypatch, tmp_path):
     """A search shows both encoders, and the page asks no other machine."""
-    pytest.importorskip("gradio")
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not (chromium := shutil.which("chromium")):
-        pytest.skip("needs chromium")
+    if not (chromium := shutil.which("chromium") or shutil.which("google-chrome")):
+        pytest.skip("neither Chromium nor Chrome is here")
+    from playwright.sync_api import sync_playwright  # slow to import
+
     blocks = page(encoders, query_ranks(encoders, [*zip(SENTENCES[:4], SENTENCES[4:], strict=True)]))
     _, address, _ = blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True)
     asked = []
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         tab.on("request", lambda request: asked.append(request.url))
