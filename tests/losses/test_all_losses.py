@@ -163,10 +163,11 @@ class Own(Loss):
 
 def results_of(rows, folder, teacher, seed=0, chunk_size=None):
     """Return the loss of some rows of a batch of 5, and its gradient as one vector, of each case."""
-    results = {}
+    torch.manual_seed(0)
+    results, loaded = {}, load(folder).double()
     for name, case in (CASES | {"own": Case(lambda _: Own())}).items():
         torch.manual_seed(0)
-        encoder = load(folder).double()
+        encoder = copy.deepcopy(loaded)
         loss = attached(case.make(teacher), encoder)
         for part in loss.modules():
             if isinstance(part, TokenMaskingLoss):
