@@ -27,7 +27,9 @@ from simcse_pl.utils.types import Role
 
 log = logging.getLogger(__name__)
 _MOST_VECTORS = 20_000
-_DUPLICATES = "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; %s"
+_DUPLICATES = (
+    "%.2f%% of the rows of logged steps had their own sentence among their negatives, because the data repeats it; %s"
+)
 
 
 class SeedEveryStep(Callback):

@@ -214,7 +214,7 @@ def test_duplicates_are_reported_once_with_the_option_that_masks_them(wrap, capl
             curves.duplicates.append(torch.tensor(share))
         curves.on_validation_end(SimpleNamespace(is_global_zero=True), module)
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith("25.00% of the rows so far had their own sentence among their negatives")
+    assert warning.startswith("25.00% of the rows of logged steps had their own sentence among their negatives")
     (option,) = re.findall("[a-z.]+mask_duplicates(?==true leaves out)", warning)
     assert module.get_submodule(option.rpartition(".")[0]).mask_duplicates is False
 

@@ -151,6 +151,13 @@ def test_a_setting_needs_data_because_the_default_is_another_sample():
         check_options(composed("setting=unsupervised"))
 
 
+def test_own_dev_sets_replace_those_of_an_experiment():
+    given = {"fr": "dev.tsv", "de": {"file": "dev_de.csv", "columns": ["a", "b", "c"]}}
+    config = composed("experiment=multilingual_distillation", f"data.validation={given}".replace("'", ""))
+    assert config.data.validation == given
+    assert [*composed("experiment=multilingual_distillation").data.validation] == ["en", "de"]
+
+
 def test_model_options_are_the_encoders_arguments():
     own = yaml.safe_load((CONF / "model" / "checkpoint.yaml").read_text()).keys() - {"_target_"}
     takers = SentenceEncoder.from_pretrained, load_backbone

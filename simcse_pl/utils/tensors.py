@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ log = logging.getLogger(__name__)
 
 QUERY, DOCUMENT = "query", "document"  # the names of prompts that retrieval uses
 Similarity = Literal["cosine", "dot"]
+# By the modules of an `evaluation_mode`: how many blocks they are in, and the modes of their parts before.
+_MODES: dict[tuple[nn.Module, ...], tuple[int, list[tuple[nn.Module, bool]]]] = {}
+_MODES_LOCK = threading.Lock()
 
 
 class Encode(Protocol):
@@ -54,15 +58,26 @@ def tensor_float32() -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(*modules: nn.Module) -> Iterator[None]:
-    """Put modules into evaluation mode for the block. Each of their parts then has the mode again that it had."""
-    modes = [(part, part.training) for module in modules for part in module.modules()]
-    for module in modules:
-        module.eval()
+    """Put modules into evaluation mode for the block. Each of their parts then has the mode again that it had.
+
+    Of the threads that are in a block of the same modules, the last one restores their modes.
+    """
+    with _MODES_LOCK:
+        before = [(part, part.training) for module in modules for part in module.modules()]
+        count, modes = _MODES.get(modules, (0, before))
+        _MODES[modules] = count + 1, modes
+        for module in modules:
+            module.eval()
     try:
         yield
     finally:
-        for part, training in modes:
-            part.training = training
+        with _MODES_LOCK:
+            count, modes = _MODES.pop(modules)
+            if count > 1:
+                _MODES[modules] = count - 1, modes
+            else:
+                for part, training in modes:
+                    part.training = training
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -83,6 +83,12 @@ def test_a_given_head_replaces_the_saved_one(head, kept, make_model, tmp_path, c
     assert ("weights are drawn at random" in caplog.text) != kept
 
 
+def test_a_head_of_training_alone_does_not_replace_one_that_is_kept(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="linear_5").save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="it would replace head=linear_5 of .*set model.head=null to keep"):
+        SentenceEncoder.from_pretrained(tmp_path, head="mlp_train_only")
+
+
 def test_a_flipped_bit_is_an_error(checkpoint):
     """torch does not check the CRCs of the file that it writes."""
     flip_bit(checkpoint[0])

@@ -21,6 +21,17 @@ def test_each_part_of_a_module_returns_to_its_own_mode():
     assert [part.training for part in module.modules()] == [True, True, False]
 
 
+def test_a_module_returns_to_its_mode_when_the_last_thread_leaves_it():
+    module = torch.nn.Dropout()
+    first, second = evaluation_mode(module), evaluation_mode(module)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not module.training
+    second.__exit__(None, None, None)
+    assert module.training
+
+
 def test_zeros_stay_zeros_without_a_gradient():
     x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
     unit = unit_vectors(x)
