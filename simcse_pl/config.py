@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.run_folder import SWEEP_FILE, run_label
@@ -104,7 +105,9 @@ def job_name(_root_: DictConfig) -> str:
     hydra = HydraConfig.get()
     multirun = Path(hydra.sweep.dir) / SWEEP_FILE
     given = options_of_sweep(OmegaConf.load(multirun)) if multirun.is_file() else []
-    options = (option.replace("'", "") for option in hydra.overrides.task if option not in given)
+    parsed = [one for one in OverridesParser.create().parse_overrides(given) if not one.is_sweep_override()]
+    fixed = [f"{one.get_key_element()}={one.get_value_element_as_str()}" for one in parsed]  # 0.001 for 1e-3, as jobs
+    options = (option.replace("'", "") for option in hydra.overrides.task if option not in fixed)
     return " ".join([str(_root_.run_name), *options])
 
 

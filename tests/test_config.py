@@ -161,8 +161,10 @@ def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_
 
 def test_the_name_of_a_job_has_the_options_that_differ_between_jobs(tmp_path):
     params = {"method": "glob(*)", "scheduler": "linear"}
-    hydra = {"sweeper": {"params": params}, "overrides": {"task": ["seed=0,1", "run_name=test"]}}
+    given = ["seed=0,1", "run_name=test", "optimizer.lr=1e-3"]
+    hydra = {"sweeper": {"params": params}, "overrides": {"task": given}}
     OmegaConf.save({"hydra": hydra}, tmp_path / "multirun.yaml")
     of_sweep = ["hydra.job.num=0", f"hydra.sweep.dir={tmp_path}"]
-    job = composed("method=simcse", "scheduler=linear", "seed=0", "run_name=test", *of_sweep)
+    options = ["method=simcse", "scheduler=linear", "seed=0", "run_name=test", "optimizer.lr=0.001"]
+    job = composed(*options, *of_sweep)
     assert job_name(job) == "test method=simcse seed=0"

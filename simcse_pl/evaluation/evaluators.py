@@ -67,7 +67,7 @@ class EvaluationFile(Layout):
             named = [what_is_named(table.name(i)) for i in range(table.width)]
             if score and (named[2] == "ids" or (named[2] != "labels" and "labels" in named)):
                 scores = f"the scores would be column {table.name(2)}"
-                raise UserError(f"{self.file}: {scores}: name three by {COLUMNS}")
+                raise UserError(f"{self.file}: {scores}: name all three by {COLUMNS}")
         sentences, score_column = self.columns and self.columns[:2], columns[2] if score else None
         options = ReadOptions(columns=sentences, score_column=score_column, label_names=self.label_names)
         return rows_of(table, options, first=2)

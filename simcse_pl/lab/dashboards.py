@@ -40,6 +40,13 @@ Mode = Literal["auto", "online", "offline"]
 _IDENTITY = ("id", "project", "entity")
 _LONGEST_NAME = 128  # characters; the W&B server rejects longer names
 _STEP = "trainer/global_step"
+_VARIABLES = {  # of W&B, which `wandb.init` reads only if it gets no argument
+    "name": "WANDB_NAME",
+    "project": "WANDB_PROJECT",
+    "group": "WANDB_RUN_GROUP",
+    "job_type": "WANDB_JOB_TYPE",
+    "tags": "WANDB_TAGS",
+}
 
 
 def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, **new: Any) -> wandb.Run:
@@ -51,7 +58,8 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
         folder: the run's folder; W&B's files go to its subfolder `wandb`, and the run's id to a file.
         mode: `online`, `offline` or `auto`. `auto` follows WANDB_MODE and `wandb offline`; without them it is online
             if the user is logged in.
-        name, new: arguments of `wandb.init` for a new run, such as project, group, job_type and tags.
+        name, new: arguments of `wandb.init` for a new run, such as project, group, job_type and tags. W&B's
+            variables, such as WANDB_RUN_GROUP, replace them.
     """
     folder = Path(folder)
     resolved = _mode(mode)
@@ -60,8 +68,13 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
     before = remembered_run(folder)
     if name and len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"
+    of_user: dict[str, Any] = {
+        option: os.environ[variable] for option, variable in _VARIABLES.items() if os.environ.get(variable)
+    }
+    if tags := of_user.get("tags"):
+        of_user["tags"] = tags.split(",")
     settings = wandb_settings(silent=True, init_timeout=30, finish_timeout=600)
-    options: dict[str, Any] = {name: before[name] for name in _IDENTITY} if before else {"name": name, **new}
+    options = {name: before[name] for name in _IDENTITY} if before else {"name": name, **new, **of_user}
     options |= {"dir": folder, "resume": "allow", "settings": settings}  # `wandb sync` concatenates offline parts
     try:
         run = wandb.init(mode=resolved, **options)

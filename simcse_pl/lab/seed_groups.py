@@ -253,6 +253,7 @@ def _described(
         "seed": "" if run.seed is None else str(run.seed),
         "setting": setting,
         "trained on": choices.get("data"),
+        "content": run.settings.get("content"),
         "is_baseline": method == simcse,
         "published": published.average if published else math.nan,
         "published difference": gain,

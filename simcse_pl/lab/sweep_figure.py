@@ -115,7 +115,9 @@ def _panels(
             label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         legend = bars if has_seeds else None
-        figure.legend([*shown.values()], [*shown], loc="outside lower center", ncols=2, title=legend)
+        texts = [textwrap.fill(label, LEGEND_WIDTH) for label in shown]
+        figure.set_figheight(height + 0.1 * max(0, sum(text.count("\n") + 1 for text in texts) - 4))
+        figure.legend([*shown.values()], texts, loc="outside lower center", ncols=2, title=legend)
     return figure
 
 

@@ -1,5 +1,6 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -196,6 +197,11 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
         yield warning if all_warned else f"{warning} (jobs {', '.join(warned)})"
     if len(validations := {run.validation for run in sweep.results}) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"
+    elif len({run.settings.get("measured on") for run in sweep.results}) > 1:
+        yield "measured on files of the same name with other content"
+    contents = sweep.runs.groupby(sweep.keys)["content"].nunique()
+    for key in contents[contents > 1].index:
+        yield f"{', '.join(filter(None, key)) or 'all jobs'}: trained on files of the same name with other content"
     if len({run.monitor for run in sweep.results}) > 1:
         yield f"checkpoints chosen by different metrics: {sweep.score_name}"
     if len(sweep.runs) > 1 and sweep.runs.groupby(sweep.keys).size().max() == 1:
@@ -206,11 +212,16 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
 
 
 def _without_results(sweep: Sweep) -> Iterator[str]:
-    """Yield the jobs that have no results, and those that a search has pruned."""
+    """Yield the jobs that have no results or no score, and those that a search has pruned."""
     varied = differing(sweep.jobs)
     failed = [job for job in sweep.jobs if not job.results]
+    unscored = [job for job in sweep.jobs if job.results and math.isnan(job.results.best_score)]
     pruned = [job for job in sweep.jobs if job.results and job.results.trial and job.results.trial["pruned"]]
-    for state, jobs in {"failed or unfinished": failed, "pruned by the search": pruned}.items():
+    for state, jobs in {
+        "failed or unfinished": failed,
+        "no score on dev": unscored,
+        "pruned by the search": pruned,
+    }.items():
         options = [" ".join(f"{name}={job.options[name]}" for name in job.options if name in varied) for job in jobs]
         if named := [f"{job.label} ({changed})" for job, changed in zip(jobs, options, strict=True)]:
             yield f"{state}: {'; '.join(named)}"

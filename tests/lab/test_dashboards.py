@@ -99,6 +99,14 @@ def test_a_home_where_no_table_can_be_written_is_an_error_before_training(tmp_pa
     assert start_run(tmp_path).disabled
 
 
+def test_variables_of_the_library_are_stronger_than_the_names_of_a_sweep(tmp_path, monkeypatch):
+    for variable, value in {"NAME": "mine", "RUN_GROUP": "ours", "TAGS": "a,b", "JOB_TYPE": "dry"}.items():
+        monkeypatch.setenv(f"WANDB_{variable}", value)
+    run = start_run(tmp_path, name="job", group="sweep", tags=[], job_type="train", project="p")
+    assert (run.name, run.group, run.tags, run.job_type, run.project) == ("mine", "ours", ("a", "b"), "dry", "p")
+    run.finish()
+
+
 @pytest.mark.parametrize("encoder", ["run/checkpoints/best.ckpt", "elsewhere/encoder"])
 def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

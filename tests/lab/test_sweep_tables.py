@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -243,6 +244,16 @@ def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
     notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))
     for warning in ("validated on different data", "checkpoints chosen by different metrics", "one seed per row"):
         assert f"warning: {warning}" in notes
+
+
+def test_other_content_under_the_same_name_and_a_job_without_a_score_are_below_the_table(write_sweep):
+    files = [{"measured on": "1", "content": "3"}, {"measured on": "2", "content": "4"}, {"measured on": "2"}]
+    scores = [0.7, 0.8, math.nan]
+    jobs = [job(score, seed, settings=own) for seed, (score, own) in enumerate(zip(scores, files, strict=True))]
+    notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))
+    assert "warning: measured on files of the same name with other content" in notes
+    assert "warning: all jobs: trained on files of the same name with other content" in notes
+    assert "no score on dev: 2" in notes
 
 
 def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep):
