@@ -129,8 +129,10 @@ def train_here(
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
     if checkpoint:  # check now: with another model, torch's own error would be unreadable
-        saved = read_torch_file(checkpoint, mmap=True)["callbacks"][metadata.state_key]
-        metadata.check(saved["trained_with"], options_only=True)
+        saved = read_torch_file(checkpoint, mmap=True)
+        metadata.check(saved["callbacks"][metadata.state_key]["trained_with"], options_only=True)
+        if (done := saved["global_step"]) > config.trainer.max_steps != -1:
+            raise UserError(f"trainer.max_steps={config.trainer.max_steps}: the checkpoint has {done} steps: give more")
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
 
