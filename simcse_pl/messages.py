@@ -58,8 +58,10 @@ def message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> st
         has = f"{missing[1]} has {', '.join(names)}; --config-dir FOLDER adds your own"
         return f"{option}: there is no such choice{hint} ({has})"
     if unknown := re.match(r"Could not override '([\w.]+)'", text):
-        hint = _replacement(unknown[1]) or optional("tools.options.instead")(unknown[1], command, given)
-        return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
+        name, key = unknown[1], str(getattr(error.__cause__, "full_key", ""))
+        name = key if key.startswith(f"{name}.") else name  # of a mapping that is given
+        hint = _replacement(name) or optional("tools.options.instead")(name, command, given)
+        return f"no option {name}{hint} (simcse options {name} finds more)"
     return text
 
 

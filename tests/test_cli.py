@@ -273,6 +273,7 @@ MISTAKES = {  # the command's options, and what the line says
     "data.max_length=1024": "data.max_length=1024: it is 3 to 256, which is model.max_length",
     "per_device_train_batch_size=3": "; did you mean data.batch_size",
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
+    "'callbacks.best={mod: max}'": "no option callbacks.best.mod; did you mean callbacks.best.mode?",
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
     "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
