@@ -360,7 +360,7 @@ class SimCSEModule(EncoderModule):
         super().on_save_checkpoint(checkpoint)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the step after the callbacks, which may add curves."""
+        """Log the step after the callbacks, which may add curves and end the training."""
         if self.step and logs_step(self.trainer, self.step):
             self.step.log(self.trainer)
 

@@ -197,7 +197,7 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
         yield warning if all_warned else f"{warning} (jobs {', '.join(warned)})"
     if len(validations := {run.validation for run in sweep.results}) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"
-    elif len({run.settings.get("measured on") for run in sweep.results}) > 1:
+    elif len({run.settings.get("measured on") for run in sweep.results} - {None}) > 1:
         yield "measured on files of the same name with other content"
     contents = sweep.runs.groupby(sweep.keys)["content"].nunique()
     for key in contents[contents > 1].index:

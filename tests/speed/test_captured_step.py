@@ -1,6 +1,7 @@
 """A whole training step, recorded on one batch and replayed on others, is the eager step on them, to the bit."""
 
 import copy
+import random
 from functools import partial
 from types import SimpleNamespace
 
@@ -81,3 +82,18 @@ def test_a_recorded_step_is_the_eager_step_on_any_batch(case, gpu_encoders):
     else:
         with pytest.raises(NotRecordable, match=NOT_RECORDED[case]):
             trained(module, batches, RecordedGraph)
+
+
+class DrawnOnTheHost(Loss):
+    capturable = True
+
+    def forward(self, batch):
+        return random.Random(torch.initial_seed()).random() * batch.embeddings.mean()
+
+
+def test_a_draw_on_the_host_is_seen(gpu_encoders):
+    """A replay repeats the number that the recorded step drew."""
+    module, batches = module_and_batches("method=simcse", gpu_encoders)
+    module.auxiliary["drawn"] = DrawnOnTheHost()
+    eager = trained(copy.deepcopy(module), batches)
+    assert not all(map(torch.equal, eager, trained(module, batches, RecordedGraph)))
