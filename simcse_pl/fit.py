@@ -98,6 +98,11 @@ def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -
     return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
 
 
+def total_steps(trainer: pl.Trainer, data: SentenceDataModule) -> int:
+    """Return the number of steps of a run; not above 0 if nothing limits it."""
+    return (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
+
+
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
@@ -106,7 +111,7 @@ def run_settings(
     Warn if the learning rate is 0, or rises until the last step.
     """
     encoder, config = module.encoder, module.encoder.backbone.config
-    steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
+    steps = total_steps(trainer, data)
     parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
     warmup = options_of(module.scheduler).get("num_warmup_steps") or 0

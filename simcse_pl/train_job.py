@@ -24,7 +24,7 @@ from simcse_pl.config import walk, with_values
 from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.fit import run_settings, train_and_test
+from simcse_pl.fit import run_settings, total_steps, train_and_test
 from simcse_pl.loggers import closing_run
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -127,12 +127,11 @@ def train_here(
     started, folder = time.monotonic(), Path(config.run_dir)
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
-    metadata = RunMetadata(options)
+    metadata, done = RunMetadata(options), 0
     if checkpoint:  # check now: with another model, torch's own error would be unreadable
         saved = read_torch_file(checkpoint, mmap=True)
         metadata.check(saved["callbacks"][metadata.state_key]["trained_with"], options_only=True)
-        if (done := saved["global_step"]) > config.trainer.max_steps != -1:
-            raise UserError(f"trainer.max_steps={config.trainer.max_steps}: the checkpoint has {done} steps: give more")
+        done = saved["global_step"]
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
 
@@ -143,6 +142,9 @@ def train_here(
     data = build_data(config, module)
     suite = read_test_tasks(config)
     data.setup()
+    if done > (steps := total_steps(trainer, data)) > 0:
+        numbers = f"the checkpoint has {done} steps, and this run {steps}"
+        raise UserError(f"{numbers}: increase trainer.max_epochs or trainer.max_steps")
     chosen = description["choices"].keys() & {"setting", "method", "experiment"}
     if not chosen and all(rows.width == 1 for rows in data.rows.values()):
         what = "the rows are single sentences, and the values those of pairs"
