@@ -195,7 +195,7 @@ def load_saved(
             same = encoder.head.removesuffix("_train_only") == saved.removesuffix("_train_only")
             if same or (encoder.head, saved) == ("transform", "none"):  # the weights of the checkpoint's own model
                 encoder.projection.load_state_dict(spec.head_weights)
-            elif encoder.head.endswith("_train_only"):
+            elif saved != "none" and encoder.head.endswith("_train_only"):
                 advice = "set model.head=null to keep the saved one, or none to drop it"
                 raise UserError(
                     f"head={encoder.head}: it would replace head={saved} of {name}, which is lost: {advice}"
