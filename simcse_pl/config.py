@@ -106,7 +106,7 @@ def job_name(_root_: DictConfig) -> str:
     multirun = Path(hydra.sweep.dir) / SWEEP_FILE
     given = options_of_sweep(OmegaConf.load(multirun)) if multirun.is_file() else []
     parsed = [one for one in OverridesParser.create().parse_overrides(given) if not one.is_sweep_override()]
-    fixed = [f"{one.get_key_element()}={one.get_value_element_as_str()}" for one in parsed]  # 0.001 for 1e-3, as jobs
+    fixed = [f"{one.get_key_element()}={one.get_value_element_as_str()}" for one in parsed]  # a job has 0.001 for 1e-3
     options = (option.replace("'", "") for option in hydra.overrides.task if option not in fixed)
     return " ".join([str(_root_.run_name), *options])
 

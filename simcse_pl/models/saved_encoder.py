@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import has_adapter, is_decoder, load_backbone, longest_input
+from simcse_pl.models.heads import is_kept
 from simcse_pl.models.pooling import CHOICES, is_dotted, name_of
 from simcse_pl.models.sentence_transformers_format import (
     MODEL_FILE,
@@ -195,11 +196,9 @@ def load_saved(
             same = encoder.head.removesuffix("_train_only") == saved.removesuffix("_train_only")
             if same or (encoder.head, saved) == ("transform", "none"):  # the weights of the checkpoint's own model
                 encoder.projection.load_state_dict(spec.head_weights)
-            elif saved != "none" and encoder.head.endswith("_train_only"):
+            elif is_kept(saved) and not is_kept(encoder.head):
                 advice = "set model.head=null to keep the saved one, or none to drop it"
-                raise UserError(
-                    f"head={encoder.head}: it would replace head={saved} of {name}, which is lost: {advice}"
-                )
+                raise UserError(f"head={encoder.head}: head={saved} of {name} would be lost: {advice}")
             else:
                 log.warning("head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, saved)
         if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:

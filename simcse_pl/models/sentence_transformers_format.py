@@ -116,7 +116,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             prompts=prompts,
             similarity=similarity,
         )
-    return EncoderSpec(settings, head_weights, pooling_weights, subfolder=folder)
+    return EncoderSpec(settings, head_weights or None, pooling_weights, subfolder=folder)
 
 
 def _unsupported(source: str, what: str) -> NoReturn:

